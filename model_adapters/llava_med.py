@@ -103,9 +103,8 @@ def load_network(
         raise AdapterArgumentError(
             f"llava_med: this attn_implementation cannot be used here: {error}"
         ) from error
-    network._no_split_modules |= {
-        "CLIPVisionModel"
-    }  # a device map puts all of it on the first GPU
+    # So a device map puts all of it on the first GPU.
+    network._no_split_modules |= {"CLIPVisionModel"}
     model = network.model
     projector = model.multi_modal_projector
     # A tree with the parameter names of the file.

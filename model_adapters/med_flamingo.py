@@ -434,9 +434,8 @@ def _trained_sizes(weights: Path, total: int) -> tuple[range, int, int]:
 class MedFlamingoArguments(CheckpointArguments):
     """The arguments of Med-Flamingo, see ``model_adapters/README.md``."""
 
-    pretrained: str = argument(
-        "med-flamingo/med-flamingo"
-    )  # ``model.pt``, its folder, or a hub id
+    # ``model.pt``, its folder, or a hub id
+    pretrained: str = argument("med-flamingo/med-flamingo")
     # LLaMA-7B v1: folder in transformers' layout, or a hub id
     llama: str = argument("yahma/llama-7b-hf")
     clip: str = argument("openai/clip-vit-large-patch14")
@@ -581,9 +580,8 @@ class MedFlamingo(MedicalAdapter):
         media = None
         if example is not None:
             padded = [example[:0] if row is None else row for row in rows]
-            media = pad_sequence(
-                padded, batch_first=True
-            )  # (batch, most images, latents, width)
+            # (batch, most images, latents, width)
+            media = pad_sequence(padded, batch_first=True)
         times = text_time(prompts.ids, prompts.attention_mask, self._markers[IMAGE], self._mode)
         return batch.inputs(input_ids=batch.ids, media=media, text_time=times)
 

@@ -67,9 +67,8 @@ class Shape:
 
 RANDOM_SHAPE = Shape(SPECIAL_TOKENS + len(CHARACTERS), 32, 8, 32, 64, 2, 2)
 IMAGE_TOKENS = (RANDOM_SHAPE.image_size // RANDOM_SHAPE.patch_size) ** 2
-TRAINED_SHAPE = Shape(
-    0, 64, 16, 64, 96, 2, 3
-)  # the vocabulary is in a file next to the weights
+# The vocabulary is in a file next to the weights
+TRAINED_SHAPE = Shape(0, 64, 16, 64, 96, 2, 3)
 # Per name of a matrix, its gain; 1 for the others. With the customary initialisation the last character alone decides;
 # larger weights make attention sharp, so that the image and the whole text matter.
 GAINS = {"language_model.model.embed_tokens": 0.3}
@@ -143,9 +142,8 @@ class TinyNetwork(nn.Module):
                 else:
                     weight.fill_(0.0 if name.endswith("bias") else 1.0)
             offsets = self.language_model.lm_head.bias
-            offsets[
-                :SPECIAL_TOKENS
-            ] = -1e4  # of the special tokens only the end is ever generated
+            # Of the special tokens only the end is ever generated
+            offsets[:SPECIAL_TOKENS] = -1e4
             offsets[END_ID] = 1.0  # often enough for some replies to end by themselves
 
     def image_features(self, pixels: Tensor) -> Tensor:

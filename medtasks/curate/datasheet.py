@@ -44,9 +44,8 @@ class Publication:
     images: Mapping[str, StudyImage]
     name: str  # name of the dataset
     min_score: int
-    wording: (
-        str | None
-    )  # the reviewer whose words count if reviewers differ; None leaves out such drafts
+    # The reviewer whose words count if reviewers differ; None leaves out such drafts
+    wording: str | None
     balance: bool  # whether labels have to be even (hallucination studies)
     drafts: Drafts  # all drafts that were to be reviewed
     reviews: Sequence[Review]

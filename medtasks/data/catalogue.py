@@ -34,15 +34,13 @@ class DatasetInfo:
     # Download size in megabytes (10^6 bytes). None where the source does not say.
     size: float | None = None
     rows: int | None = None  # documents of a complete copy; None where no reference states it
-    count_unknown: bool = (
-        False  # whether no reference states ``rows`` and no reader can check them
-    )
+    # Whether no reference states ``rows`` and no reader can check them
+    count_unknown: bool = False
     images: int | None = None  # distinct ones of a complete copy; None where no reference says
     sha256: Mapping[str, str] = field(default_factory=dict)  # of the published files, by name
     md5: Mapping[str, str] = field(default_factory=dict)  # where the source publishes those
-    part_of: str | None = (
-        None  # the dataset from which it is prepared, and whose images it shows
-    )
+    # The dataset from which it is prepared, and whose images it shows
+    part_of: str | None = None
     # Values by column that make the part.
     selection: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 

@@ -67,9 +67,8 @@ class Manifest(BaseModel):
     left_out: tuple[str, ...] = ()  # rows left out and why, one sentence each
     # The dataset that this one is a part of, and where its images stay. None for a whole one.
     selected_from: str | None = None
-    selection: Mapping[
-        str, tuple[str, ...]
-    ] = {}  # values by column that the part was chosen by
+    # Values by column that the part was chosen by
+    selection: Mapping[str, tuple[str, ...]] = {}
     draw: Draw | None = None  # design of a part that was drawn at random, None of any other set
     image_rule: ImageRule = ImageRule.REFERENCE  # see :mod:`medtasks.data.images.decoding`
     # black and white, of images with more than 8 bits; None: as files say

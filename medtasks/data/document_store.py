@@ -63,9 +63,8 @@ def work_folder(name: str, access: Access) -> Iterator[Path]:
             ExitStack() as undo,
         ):
             old = final.with_name(f".old-{final.name}")
-            if (
-                old.exists() and not final.exists()
-            ):  # publishing stopped between its two renames
+            # Publishing stopped between its two renames.
+            if old.exists() and not final.exists():
                 old.rename(final)
             work.mkdir(exist_ok=True)
             if access is Access.CREDENTIALED:
@@ -117,9 +116,8 @@ def publish(
         splits[DEMONSTRATIONS_SPLIT] = demonstrations
     tables = {}
     for split, rows in splits.items():
-        names = next(
-            iter(rows), features
-        )  # in the documents' order, without rows in the schema's
+        # In the documents' order, without rows in the schema's
+        names = next(iter(rows), features)
         columns = [features.arrow_schema.field(name) for name in names]
         table = pyarrow.Table.from_pylist(list(rows), pyarrow.schema(columns))
         digest = hashlib.sha256()

@@ -53,9 +53,8 @@ _PACKED: Mapping[bytes, Any] = {
     b"\xfd7zXZ": lzma.open,
 }
 _ZIP = b"PK\x03\x04"  # also a workbook
-_NO_TABLE = re.compile(
-    r"(?s)__MACOSX/|.*/\Z"
-)  # a member of an archive that a Mac adds, or a folder
+# A member of an archive that a Mac adds, or a folder
+_NO_TABLE = re.compile(r"(?s)__MACOSX/|.*/\Z")
 _UNPACKING = (
     EOFError,
     RuntimeError,

@@ -10,9 +10,8 @@ forged one is read as text.
 import json
 import re
 
-ENVELOPE = (
-    '{"rule": '  # the beginning of a reply in its envelope, see medtasks.runs.reply_envelope
-)
+# The beginning of a reply in its envelope, see medtasks.runs.reply_envelope
+ENVELOPE = '{"rule": '
 _FAILED = "[[medtasks:adapter_failed]]"
 _CUT = "[[medtasks:cut]] "
 _REASONING = re.compile(r"\[\[medtasks:reasoning (\"(?:[^\"\\]|\\.)*\")\]\] ")

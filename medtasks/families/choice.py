@@ -58,12 +58,8 @@ from medtasks.metrics.metric import (
 )
 from medtasks.metrics.ngram_metrics import token_overlap
 
-LEVELS = (
-    "image",
-    "box",
-    "mask",
-    "contour",
-)  # the word decides, as the spelling is not documented
+# The word decides, as the spelling is not documented
+LEVELS = "image", "box", "mask", "contour"
 ACCURACY = "Share of questions answered rightly."
 CLOSED_ACCURACY = "Share of closed questions answered rightly."
 ValueOf = Callable[[Sample, Sequence[int]], Sequence[str]]

@@ -42,9 +42,8 @@ from medtasks.metrics.metric import (
 )
 from medtasks.stats.standard_error import joined_clusters
 
-FENCED = (
-    "_fenced"  # ending of a rule's name in scores of replies that the judge got between marks
-)
+# Ending of a rule's name in scores of replies that the judge got between marks
+FENCED = "_fenced"
 # For likelihoods where a task's file names none. A tie is no answer.
 LIKELIHOOD_EXTRACTOR = "untied"
 NO_OPTION = "none"  # a list of options without any
@@ -243,21 +242,18 @@ class TaskFamily(ABC):
     # Columns that are enough in their place, if any.
     short: ClassVar[Columns | None] = None
     kind: ClassVar[str | None] = AnswerKind.CHOICE  # of the extractors that read its replies
-    extractor: ClassVar[
-        str | None
-    ]  # where a task's file names none; None where a judge reads them
+    # Where a task's file names none; None where a judge reads them
+    extractor: ClassVar[str | None]
     asks: ClassVar[Asks] = Asks.NOBODY
-    scores_suffice: ClassVar[bool] = (
-        True  # for metrics, as they are recorded; else they need texts
-    )
+    # Whether recorded scores suffice for metrics; else these need texts
+    scores_suffice: ClassVar[bool] = True
     saves_replies: ClassVar[bool] = False  # each is on disk before anything is computed from it
     labels_texts: ClassVar[bool] = False  # a labeler reads texts for its metrics
     # Form of answer that its questions ask for, where reasoning before it makes sense.
     asked_for: ClassVar[AskedFor | None] = None
     metrics: MetricList  # all that its tasks may have, in the order of tables
-    compared_only: ClassVar[
-        tuple[Metric[Any], ...]
-    ] = ()  # by which runs are compared, in no table
+    # By which runs are compared, in no table
+    compared_only: ClassVar[tuple[Metric[Any], ...]] = ()
     # Metrics by which groups of samples are compared, where no main metric is a mean over samples.
     compared_in_groups: ClassVar[tuple[Metric[Any], ...]] = ()
     # Those of ``metrics`` that are of such a judge's verdicts.

@@ -290,9 +290,8 @@ class _Counts(NamedTuple):
     in_part: Booleans  # whether also a sample has it not
     recall: Floats  # TP / (TP + FN); 0 for a class that is not in the target
     f1: Floats  # 2 TP / (2 TP + FP + FN); 0 for a class that is neither in the target nor predicted
-    auroc: (
-        Floats  # (TPR + TNR) / 2; 0 without positives or without negatives, as in torchmetrics
-    )
+    # (TPR + TNR) / 2; 0 without positives or without negatives, as in torchmetrics
+    auroc: Floats
 
 
 def _counts(cells: Integers) -> _Counts:

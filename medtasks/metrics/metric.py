@@ -78,9 +78,8 @@ class Estimate:
     unit: str = "cluster"  # noun for a cluster
     # groups of dyads that share members, directly or through others; None without dyads
     components: int | None = None
-    most_shared: int = (
-        0  # number of dyads with the member that most dyads share; 0 without dyads
-    )
+    # Number of dyads with the member that most dyads share; 0 without dyads
+    most_shared: int = 0
 
     @classmethod
     def with_error(cls, value: float, error: MeanError, **others: Any) -> "Estimate":

@@ -192,9 +192,8 @@ class ChatClient:
                 cause = trouble.cause
             self._waiting += 1
             self._retries += 1
-            if (
-                self._retries & (self._retries - 1) == 0
-            ):  # the 1st, 2nd, 4th, 8th ... of the run
+            # The 1st, 2nd, 4th, 8th ... of the run
+            if self._retries & (self._retries - 1) == 0:
                 plural = "s" if self._waiting > 1 else ""
                 logger.info("retrying {} request{}: {}", self._waiting, plural, cause)
             try:

@@ -144,9 +144,8 @@ class RemoteTrouble(Exception):
     cause: str
     _: KW_ONLY
     retry: bool  # whether another try can help
-    outage: (
-        bool  # whether the cause is the endpoint, so that it would affect the next sample, too
-    )
+    # Whether the cause is the endpoint, so that it would affect the next sample, too
+    outage: bool
     wait_s: float | None = None  # seconds the endpoint asked to wait before the next try
     status: int | None = None  # of HTTP; None without an answer
     reached: bool = True  # whether there was a connection

@@ -295,9 +295,8 @@ def _near_files(path: Path) -> list[Path]:
     paths = [Path(first)]
     for part in others:
         near = chain.from_iterable(_entries(path).get(part.casefold(), ()) for path in paths)
-        paths = list(near) or [
-            path / part for path in paths
-        ]  # of a folder that may not be listed
+        # A folder that may not be listed has no entries.
+        paths = list(near) or [path / part for path in paths]
     return [path for path in paths if path.is_file()]
 
 

@@ -250,9 +250,8 @@ def _document_values(
     for setting, text in settings.items():
         if isinstance(text, str):
             values[setting] = text
-    if doc.get(COLUMN) == TOLD and settings.get(
-        "demonstrations"
-    ):  # which come before the question
+    # Demonstrations come before the question, and with them the note.
+    if doc.get(COLUMN) == TOLD and settings.get("demonstrations"):
         values["question"] = f"{NO_IMAGE}\n{question}"
     values["hint"] = f"Hint: {doc['hint']}\n" if doc.get("hint") else ""
     values["closed_prefix"] = ""

@@ -68,9 +68,8 @@ class Section:
     reading: TaskReading | None = None
     notes: Sequence[str] = ()  # disagreements, one sentence each
     members: Sequence[str] = ()  # names of a group's members
-    readings: Sequence[
-        TaskReading
-    ] = ()  # of each repeat, or of the one run; none without a source
+    # Of each repeat, or of the one run; none without a source
+    readings: Sequence[TaskReading] = ()
 
 
 def collect_run(

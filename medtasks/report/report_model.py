@@ -156,9 +156,8 @@ class TaskReport:
     baselines: tuple[Baseline, ...] = ()  # always for tasks of ours whose data are at hand
     # Published results over all questions, best first per metric.
     published: tuple[PublishedScore, ...] = ()
-    published_groups: tuple[
-        PublishedScore, ...
-    ] = ()  # published results of groups of questions
+    # Published results of groups of questions
+    published_groups: tuple[PublishedScore, ...] = ()
     gains: tuple[Gain, ...] = ()  # against the sanity and stress variants in the same run
     thinking: Thinking | None = None  # of a thinking variant
     repeats: RepeatedTask | None = None  # results over all repeats of the run
@@ -168,9 +167,8 @@ class TaskReport:
     # Image files by key; empty if withheld.
     pictures: Mapping[str, Path] = field(default_factory=dict)
     decoding: Decoding | None = None  # of the task's own settings; None: as its dataset says
-    image_conversions: str = (
-        ""  # numbers of images by conversion, in words; empty if not recorded
-    )
+    # Numbers of images by conversion, in words; empty if not recorded
+    image_conversions: str = ""
     draw: tuple[str, ...] = ()  # sentences on scores that estimate those of a larger set
     missing: tuple[str, ...] = ()  # missing parts and how to get them, one sentence each
     # As recorded: version, prompt, decoding, source of the data.

@@ -51,9 +51,8 @@ def quotable_sentences(report: RunReport) -> _Sentences:
         if primary := report.primary:
             stated = rule.estimates.get(primary.metric)
             if stated and task.name == primary.task:
-                rule = replace(
-                    rule, scores=(stated, *rule.scores)
-                )  # sentences are about the first
+                # Sentences are about the first score.
+                rule = replace(rule, scores=(stated, *rule.scores))
             lead = primary.lead(task.name, rule.scores[0].metric)
         sentences[task.name] = (
             lead + _result(task, rule, report.title),

@@ -172,9 +172,8 @@ def _options(run: PlannedRun) -> Notices:
             f"--config sets {join_names(ours)} under 'env', too late for what medtasks looks up before the harness "
             f"starts; set it in the environment of this command"
         )
-    published = list(
-        itertools.filterfalse(included_option, run.ours)
-    )  # with a published prompt
+    # With a published prompt
+    published = list(itertools.filterfalse(included_option, run.ours))
     if options.text("system_instruction") and published:
         yield warn(
             f"--system_instruction goes in front of every prompt of {join_names(published)}, but not with chat models, "

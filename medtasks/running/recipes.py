@@ -71,9 +71,8 @@ class Recipe(Record):
     traps: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     scores: tuple[RecipeScores, ...] = ()
-    published_as: Mapping[
-        str, str
-    ] = {}  # the model's name in tables of published results, by file
+    # The model's name in tables of published results, by file
+    published_as: Mapping[str, str] = {}
 
     def fact(self, name: str) -> str:
         """Return the value of a fact as text, ``?`` for a fact that the recipe does not have.

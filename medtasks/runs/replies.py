@@ -352,12 +352,10 @@ def _reply_of_text(recorded: str, filtered: Any) -> Reply | None:
 class Samples:
     """Contents of a samples file, by document id in the order of the file."""
 
-    replies: dict[str, Reply] = field(
-        default_factory=dict
-    )  # empty where the file withholds them
-    prompts: dict[str, str] = field(
-        default_factory=dict
-    )  # without those that the file withholds
+    # Empty where the file withholds them
+    replies: dict[str, Reply] = field(default_factory=dict)
+    # Without those that the file withholds
+    prompts: dict[str, str] = field(default_factory=dict)
     # scores of the run by rule; only on request
     scores: dict[str, dict[str, Score]] = field(default_factory=dict)
     # tokens of each reply, where a model counted them

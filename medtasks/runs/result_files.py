@@ -23,9 +23,8 @@ from medtasks.tasks.task_index import Config, mapping_in
 # In names of files.
 RESULTS = "_results.json"
 SAMPLES = "_samples_"
-SERVED_MODEL = (
-    "served_model"  # key of a results file with the server's description of its model
-)
+# Key of a results file with the server's description of its model
+SERVED_MODEL = "served_model"
 NOTICES = "medtasks_notices"  # key of a results file with sentences for the manifest
 REPEATS = "--repeats"  # option of medtasks run that repeats a run into folders repeat_<number>, counted from 1
 _REPEAT = "repeat_"

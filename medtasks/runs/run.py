@@ -153,9 +153,8 @@ class RecordedRun:
     # tasks and groups with scores, and tasks with samples only, in the order of --tasks
     tasks: Mapping[str, TaskRun]
     results: tuple[ResultsFile, ...] = ()  # oldest first
-    manifests: tuple[
-        RunManifest, ...
-    ] = ()  # oldest first, without calls of which no results count
+    # Oldest first, without calls of which no results count
+    manifests: tuple[RunManifest, ...] = ()
     notes: tuple[str, ...] = ()  # damaged and superseded files, one sentence each
 
     @property

@@ -117,9 +117,8 @@ class TaskRecord(Record):
     reason: str = ""  # why results or samples are missing; empty if none are
     dataset: str | None = None  # prepared by us; None for a task that is not ours
     fingerprint: str | None = None  # of the dataset when the run began
-    results: str | None = (
-        None  # results file and samples file, relative to the manifest's folder
-    )
+    # Results file and samples file, relative to the manifest's folder
+    results: str | None = None
     samples: str | None = None
     scored_samples: int | None = None  # see SampleCounts
     failed_samples: int | None = None

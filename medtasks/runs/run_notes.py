@@ -17,11 +17,8 @@ from medtasks.tasks.task_index import Config, harness_folder, mapping_in
 _OURS = "medtasks_"  # adapters of this package, which keep a journal
 _ENDED = ("finished", "finished with failures")
 
-_NOTHING = (
-    None,
-    "",
-    "unknown@unknown",
-)  # the last is what an installed harness records of itself
+# The last is what an installed harness records of itself
+_NOTHING = None, "", "unknown@unknown"
 _CONFIG = {
     "adapter": "model_backend",
     "batch size": "batch_size",

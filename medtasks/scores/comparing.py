@@ -106,9 +106,8 @@ class ComparedTask:
     data: Provenance = field(default_factory=dict)  # of the prepared dataset
     # About verdicts of a judge and, with a margin, about how the runs were asked, one sentence each.
     warnings: Sequence[str] = ()
-    repeats: Mapping[str, int] = field(
-        default_factory=dict
-    )  # number of repeats by name of the run
+    # Number of repeats by name of the run
+    repeats: Mapping[str, int] = field(default_factory=dict)
     # Origins of replies by name of the run.
     origins: Mapping[str, ReplyOrigins] = field(default_factory=dict)
 

@@ -39,14 +39,8 @@ _LABEL = re.compile(r"(?<![A-Za-z])(?:[B-HJ-Z]|A(?=[.,:)]))(?![A-Za-z])")
 OF_ANSWERS = frozenset({"accuracy", "individual_accuracy"})
 AnswerKey = tuple[str, str]
 """Document id and digest of a reply."""
-_FORMULA = (
-    "=",
-    "+",
-    "-",
-    "@",
-    "\t",
-    "\r",
-)  # first characters of texts that a spreadsheet computes
+# First characters of texts that a spreadsheet computes
+_FORMULA = "=", "+", "-", "@", "\t", "\r"
 HUMAN_COLUMN = "class_by_human"  # of an export, empty
 # Columns that are shown in their own way, and a patient's, which is never shown.
 _TASK_COLUMNS = (

@@ -55,9 +55,8 @@ class _Verdicts:
     metric: str
     inverted: bool  # whether that is the share of wrong replies
     right: Values  # cluster and verdict by document id
-    asked: frozenset[
-        str
-    ]  # ids of replies that the judge read; of others a rule gives the verdict
+    # Ids of replies that the judge read; of others a rule gives the verdict
+    asked: frozenset[str]
 
 
 def write_sheet(

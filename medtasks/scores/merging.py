@@ -275,9 +275,8 @@ def _group_row(
     declared = resolve_names(task_config(name).get("aggregate_metric_list")) or []
     for metric in [declared] if isinstance(declared, Mapping) else declared:
         aggregation = metric.get("aggregation")
-        aggregate = (
-            aggregation if callable(aggregation) else _mean
-        )  # else "mean": the harness refuses others
+        # Else "mean": the harness refuses others
+        aggregate = aggregation if callable(aggregation) else _mean
         is_weighted = metric.get("weight_by_size", False)
         for key in keys:
             if not _is_value_of(metric["metric"], key):

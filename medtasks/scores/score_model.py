@@ -53,9 +53,8 @@ class Group:
     questions: int  # answered
     # The main metrics, with intervals that hold for all compared groups together.
     scores: tuple[MetricScore, ...]
-    compared: bool = (
-        True  # whether it is large enough; else its interval is its own 95 % interval
-    )
+    # Whether it is large enough; else its interval is its own 95 % interval
+    compared: bool = True
     # Whether it estimates a group of a benchmark from a draw; then it is not compared.
     drawn: bool = False
     # Per score: test against all other samples, corrected for the column's groups.

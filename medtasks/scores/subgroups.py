@@ -255,9 +255,8 @@ def by_group(task: TaskFile, documents: Documents, scores: ScoreList) -> Subgrou
     metrics = _group_metrics(task)
     if not metrics or not task.breakdown or is_stopped(scores):
         return Subgroups({}, {})
-    joined = with_image_clusters(
-        scores
-    )  # patients of different groups that share an image, too
+    # Patients of different groups that share an image, too
+    joined = with_image_clusters(scores)
     answered = [pair for pair in zip(documents, joined, strict=True) if not is_failed(pair[1])]
     is_drawn = bool(units_by_cluster(scores))
     by_column: dict[str, tuple[Group, ...]] = {}

@@ -79,9 +79,8 @@ class Computed:
     """Scores of one rule, computed from the replies."""
 
     samples: ScoresById  # by document id
-    report: (
-        RuleScores  # their aggregates, without the rule's name in the task and its description
-    )
+    # Their aggregates, without the rule's name in the task and its description
+    report: RuleScores
 
 
 @dataclass

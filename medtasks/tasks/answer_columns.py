@@ -21,11 +21,8 @@ from medtasks.families.columns import Column
 _LETTER = re.compile(r"\(?([A-Za-z])[).:]?")
 _MARK = re.compile(r"\(?([a-z])[).:]+\s*")
 _WHOLE = re.compile(r"\d{1,9}(?:\.0)?")
-_KEYS = (
-    ascii_uppercase,
-    "0123456789",
-    "123456789",
-)  # possible keys of options in a mapping, in order
+# Possible keys of options in a mapping, in order
+_KEYS = ascii_uppercase, "0123456789", "123456789"
 # Forms of "yes" and "no" besides the words of each language.
 _YES = ("true", "1", "1.0", "y", "j")
 _NO = ("false", "0", "0.0", "n")
@@ -147,9 +144,8 @@ def _read_indices(name: str, kind: Column, values: Cells, options: Cells) -> Rea
     written = {row: value for row, value in enumerate(values) if not is_blank(value)}
     by_way = {}
     for way, index_of in _WAYS.items():
-        indices: dict[
-            int, int
-        ] = {}  # index of the option by row, without answers that name none this way
+        # Index of the option by row, without answers that name none this way
+        indices: dict[int, int] = {}
         for row, value in written.items():
             texts = options[row] or ()
             index = index_of(value, texts)

@@ -294,9 +294,8 @@ def task_provenance(task: TaskFile, documents: Documents) -> dict[str, Any]:
     private = is_private_task(task, documents)
     fingerprint = text_fingerprint(documents)
     base = task_file(task.base or task.name)
-    with contextlib.suppress(
-        SourceError
-    ):  # a relative path cannot be opened, as the checks say
+    # A relative path cannot be opened, as the checks say.
+    with contextlib.suppress(SourceError):
         if any(map(holds_volume, itertools.chain(*image_files(base, documents)))):
             rule = volume_rule({}, image_settings(base))
             fingerprint = hashlib.sha256(f"{fingerprint}{rule}".encode()).hexdigest()

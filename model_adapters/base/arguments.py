@@ -69,9 +69,8 @@ class HarnessArguments:
     seed: int = argument(0, least=0, most=2**63 - 1)  # seed of everything random
     token_counts: bool = argument(False)
     loglikelihood_format: str = argument("pair", choices=("pair", "json"))
-    journal: str = argument(
-        "true"
-    )  # ``true``, ``false``, or the folder of the crash-safe journal
+    # ``true``, ``false``, or the folder of the crash-safe journal
+    journal: str = argument("true")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,9 +130,8 @@ def parse_arguments(
             )
         if value is None:
             continue
-        if name == "batch_size" and _AUTO.fullmatch(
-            str(value)
-        ):  # the harness passes it on unread
+        # The harness passes it on unread
+        if name == "batch_size" and _AUTO.fullmatch(str(value)):
             value = _AUTO_BATCH_SIZE
         kind = declared[name]
         if isinstance(kind, types.UnionType):  # such as ``int | None``, whose first one counts

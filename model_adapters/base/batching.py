@@ -446,9 +446,8 @@ class GenerationSettings:
 
     max_new_tokens: int  # length limit in tokens
     until: tuple[str, ...] = ()  # stop strings; the reply ends before the first that occurs
-    temperature: float = (
-        0.0  # 0 for greedy decoding or beam search, else the sampling temperature
-    )
+    # 0 for greedy decoding or beam search, else the sampling temperature
+    temperature: float = 0.0
     top_p: float = 1.0  # probability mass to sample from
     top_k: int = 0  # number of most likely tokens to sample from; 0 for all
     num_beams: int = 1  # width of the beam search; 1 for none

@@ -38,9 +38,8 @@ VOLUMES: tuple[type, ...] = (*IMAGES, str, Path, np.ndarray, list, tuple)
 """Images, and volumes: files, arrays, lists of images as slices."""
 Streams = list[list[list[int]]]
 """Order of work: streams of units of positions of requests. A unit stays in one batch."""
-_IMAGE_ID = (
-    "image_id"  # column of documents, see ``medtasks.data.schema``: equal for equal images
-)
+# Column of documents, see ``medtasks.data.schema``: equal for equal images
+_IMAGE_ID = "image_id"
 _LONGEST_MESSAGE = 300  # characters
 _NO_MEMORY = ("CUBLAS_STATUS_ALLOC_FAILED", "DefaultCPUAllocator: can't allocate memory")
 
@@ -428,9 +427,8 @@ class BatchRunner(Generic[Item, Result]):
     # Samples with an answer that another run asked for.
     copied: set[tuple[str, int]] = field(default_factory=set)
     _results: dict[int, Result] = field(default_factory=dict)
-    _fitting: int | None = (
-        None  # largest batch that fits into memory, once a larger one did not
-    )
+    # Largest batch that fits into memory, once a larger one did not
+    _fitting: int | None = None
 
     def run(self, streams: Streams) -> list[Result]:
         """Run requests in batches.

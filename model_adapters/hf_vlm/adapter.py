@@ -101,9 +101,8 @@ class HfVlm(MedicalAdapter):
         ends = {*(ends if isinstance(ends, list) else [ends])}
         ends |= {self.tokenizer.eos_token_id, self.writer.turn_end()}
         self.stop_ids = tuple(sorted(ends - {None}))
-        self._fits: dict[
-            tuple[str, bool], bool
-        ] = {}  # ways of scoring, with and without images
+        # Whether a way of scoring works, by its name and whether there are images.
+        self._fits: dict[tuple[str, bool], bool] = {}
 
     @property
     def language_model(self) -> Any:

@@ -36,9 +36,8 @@ class ProcessedPrompt(Encoded):
 
     text: str  # with chat template and one placeholder per image; empty for a part of a prompt
     images: tuple[Image.Image, ...]
-    inputs: (
-        Mapping[str, Any] | None
-    )  # the processor's output for this prompt alone, if it has run
+    # The processor's output for this prompt alone, if it has run
+    inputs: Mapping[str, Any] | None
 
     @cached_property
     def image_keys(self) -> tuple[str, ...]:
@@ -72,9 +71,8 @@ class ScoredPrompt(ProcessedPrompt):
     """A prompt with its continuation at the end."""
 
     context: ProcessedPrompt  # the prompt alone
-    targets: tuple[
-        int, ...
-    ]  # ids of the continuation when it follows the tokens of ``context``
+    # Ids of the continuation when it follows the tokens of ``context``
+    targets: tuple[int, ...]
     merged: bool  # whether the tokenizer merges the two where they meet, which changes the last ids of the prompt
     closed: bool  # whether the processor appends something to every text, so that it cannot encode both together
 

@@ -45,9 +45,8 @@ class HfVlmArguments(ChatArguments, AdapterArguments):
     chat_template: bool = argument(True)
     max_length: int | None = argument(None, least=1)
     revision: str | None = argument(None)  # revision on the hub
-    trust_remote_code: bool = argument(
-        False
-    )  # whether code that comes with the checkpoint may run
+    # Whether code that comes with the checkpoint may run
+    trust_remote_code: bool = argument(False)
     # JSON, settings of the image processor in place of the stored ones, for instance {"max_pixels":1003520}
     processor_kwargs: dict[str, Any] | None = argument(None)  # noqa: RUF009  # a field, not a shared value
     adapter: str | None = argument(None)  # folder or hub id of an adapter of PEFT

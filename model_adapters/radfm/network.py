@@ -197,9 +197,8 @@ class ImageEmbedding(nn.Module):
         self.vision_encoder = vision
         self.perceiver = PerceiverResampler(width, latents, layers)
         self.fc = nn.Linear(width, hidden)
-        self.figure_token_weight = nn.Parameter(
-            torch.empty(2, hidden)
-        )  # the marks around an image
+        # The marks around an image
+        self.figure_token_weight = nn.Parameter(torch.empty(2, hidden))
 
 
 class RadFMNetwork(nn.Module):

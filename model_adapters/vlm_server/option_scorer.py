@@ -356,9 +356,8 @@ class OptionScorer:
                 "the server's tokenizer makes other tokens of the prompt than its chat route"
             )
         start = common_length(base, ids)
-        common = (
-            start + len(context.ids) - len(base)
-        )  # as start, with all positions of the images
+        # As start, with all positions of the images
+        common = start + len(context.ids) - len(base)
         if start == len(ids) or common < 1:
             raise BadAnswer("the option adds no token to the question")
 

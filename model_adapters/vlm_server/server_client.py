@@ -64,9 +64,8 @@ class VlmServerArguments(ChatArguments):
     base_url: str = argument("")  # one address, or several with ``;`` between them; required
     model: str = argument("")  # as the server calls it; by default the only one it has
     concurrency: int = argument(64, least=1, most=4096)  # most requests under way at once
-    timeout: float = argument(
-        600.0, least=0.001
-    )  # seconds without a byte before a try is given up
+    # Seconds without a byte before a try is given up
+    timeout: float = argument(600.0, least=0.001)
     attempts: int = argument(6, least=1)  # most tries of a request after passing errors
     # JSON, fields of every chat request; null leaves one of ours out
     extra_body: dict[str, Any] | None = argument(None)  # noqa: RUF009  # a field, not a shared value
@@ -202,9 +201,8 @@ class ServerPool:
         self._has_build = False
         self._first_answer = asyncio.Lock()
         self.replayed = 0
-        self._lacking: set[tuple[ChatClient, str]] = (
-            set()
-        )  # servers and paths that never answered
+        # Servers and paths that never answered
+        self._lacking: set[tuple[ChatClient, str]] = set()
         # Whether messages may quote a server's error, which can repeat the prompt.
         self.quotes = False
         self._encoding = BoundedCache[asyncio.Task[str]](_CACHED_BYTES)

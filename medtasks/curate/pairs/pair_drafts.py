@@ -112,9 +112,8 @@ class PairReply:
 
     question: str
     options: tuple[str, str]
-    answers: tuple[
-        str, str
-    ]  # right answers for the first and the second image, in the words of the reply
+    # Right answers for the first and the second image, in the words of the reply
+    answers: tuple[str, str]
 
 
 def draft_pairs(folder: Path, llm: Judge) -> Counter[DraftOutcome]:

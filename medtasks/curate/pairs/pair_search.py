@@ -468,9 +468,8 @@ def _near_duplicates(images: Sequence[StudyImage], pairs: ConfusingPairs) -> Mas
     files = [Path(image.file) for image in images]
     used = np.unique([pairs.first, pairs.second])
     hashes, _ = hash_images([files[number] for number in used])
-    no_hash = ImageHash(
-        file_sha256="", pixels_sha256="", size=(0, 0), views=()
-    )  # or unreadable
+    # For images that are unreadable or in no pair.
+    no_hash = ImageHash(file_sha256="", pixels_sha256="", size=(0, 0), views=())
     hashes_by_image = [(file, hashes.get(file, no_hash)) for file in files]
     return np.array(near_pairs(hashes_by_image, pairs.images), bool)
 

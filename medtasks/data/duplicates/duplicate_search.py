@@ -67,9 +67,8 @@ class Duplicates:
 
     shown: DatasetImages
     other: OtherImages | None  # None if the set was compared with itself alone
-    within: tuple[
-        DuplicatePair, ...
-    ]  # findings within the set, the weightiest and surest first
+    # Findings within the set, the weightiest and surest first
+    within: tuple[DuplicatePair, ...]
     outside: tuple[DuplicatePair, ...]  # findings in ``other``, the surest first
     groups: tuple[DistinctImages, ...]  # connected by ``within``, the largest first
     uniform: DistinctImages  # images of the set of a single grey, not compared

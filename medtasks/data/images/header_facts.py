@@ -23,9 +23,8 @@ def header_facts(path: Path) -> dict[str, str]:
     from medtasks.data.images.dicom_images import add_dicom_facts
 
     facts: dict[str, str] = {}
-    with contextlib.suppress(
-        Exception
-    ):  # decoders of rare formats raise anything on damaged files
+    # Decoders of rare formats raise anything on damaged files.
+    with contextlib.suppress(Exception):
         head = read_head(path)
         if is_dicom(head) or not _add_plain_facts(path, head, facts):
             add_dicom_facts(path, facts)

@@ -48,9 +48,8 @@ class StoredImage:
 class ImageFacts:
     """Facts of an image's pixels."""
 
-    sha256: (
-        str  # of size and RGB pixels, as a model sees them; of a volume, of its unpacked file
-    )
+    # Of size and RGB pixels, as a model sees them; of a volume, of its unpacked file
+    sha256: str
     conversions: tuple[str, ...] = ()  # from the file, see :class:`.decoding.DecodedImage`
 
 

@@ -76,9 +76,8 @@ def strict_decoding() -> Iterator[None]:
                 setattr, ImageFile, "LOAD_TRUNCATED_IMAGES", ImageFile.LOAD_TRUNCATED_IMAGES
             )
             ImageFile.LOAD_TRUNCATED_IMAGES = False
-            logger = logging.getLogger(
-                "PIL.TiffImagePlugin"
-            )  # the others only log for debugging
+            # The others only log for debugging
+            logger = logging.getLogger("PIL.TiffImagePlugin")
             undo.callback(setattr, logger, "disabled", logger.disabled)
             logger.disabled = True
             # Not by a filter: changing the filters makes Python give every other warning again that it had given once.

@@ -22,9 +22,8 @@ _ACROSS = {Plane.AXIAL: _HEAD, Plane.CORONAL: _FRONT, Plane.SAGITTAL: _RIGHT}
 class Volume:
     """One volume, as it is stored."""
 
-    read: Callable[
-        [Sequence[int] | None], Voxels
-    ]  # all planes of the first axis, or some, stored
+    # All planes of the first axis, or some, stored
+    read: Callable[[Sequence[int] | None], Voxels]
     shape: tuple[int, int, int]
     affine: NDArray[np.float64]  # (4, 4), from voxels to mm towards right, front and head
     scaling: tuple[float, float] = (1.0, 0.0)  # slope and intercept of the stored values

@@ -43,21 +43,18 @@ class Options:
     allow_changed: bool = False
     # Folder of the images of each source that ``source`` does not hold, by the source's name (MedHEval only).
     images: Mapping[str, Path] = field(default_factory=dict)
-    login: HTTPBasicAuth | None = field(
-        default=None, repr=False
-    )  # at PhysioNet; None downloads nothing from there
+    # At PhysioNet; None downloads nothing from there
+    login: HTTPBasicAuth | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
 class PublishedRow:
     """One row of a source."""
 
-    place: (
-        str  # file and row, for messages: ``"test.csv row 12"``; empty where the cause says it
-    )
-    document: Document | None = (
-        None  # without ``dataset`` and image files; None if the row is unusable
-    )
+    # File and row, for messages: ``"test.csv row 12"``; empty where the cause says it
+    place: str
+    # Without ``dataset`` and image files; None if the row is unusable
+    document: Document | None = None
     images: Sequence[StoredImage] = ()  # in the order they are shown
     cause: str = ""  # why the row cannot be used, one sentence without a final stop
     outside: bool = False  # no part of the evaluated set, which is no damage: such rows are only counted, by ``cause``
@@ -125,12 +122,10 @@ class SourceRecipe:
 
     columns: Columns  # of its documents
     test_rows: RowReader  # reads the evaluated rows, in published order
-    layout: (
-        str  # of the source folder, for messages: ``"the hub's parquet files test-*.parquet"``
-    )
-    demonstrations: RowReader | None = (
-        None  # reads the examples for few-shot prompts; None: there are none
-    )
+    # Of the source folder, for messages: ``"the hub's parquet files test-*.parquet"``
+    layout: str
+    # Reads the examples for few-shot prompts; None: there are none
+    demonstrations: RowReader | None = None
     # Patterns of the files to download, where the source is on the Hub.
     hub_files: Sequence[str] = ()
     # Brings the source into a folder. None: a person has to.

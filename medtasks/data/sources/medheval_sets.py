@@ -42,12 +42,8 @@ from medtasks.data.sources.medheval_gold import (
 from medtasks.errors import SourceError, unknown_name
 
 _PHYSIONET = "physionet.org/files/mimic-cxr-jpg"
-_UNNAMED = (
-    "images",
-    "images/{0}",
-    "{0}",
-    "",
-)  # folders of images below the benchmark's own folder
+# Folders of images below the benchmark's own folder
+_UNNAMED = "images", "images/{0}", "{0}", ""
 BINARY = "binary"
 MULTI_CHOICE = "multi-choice"
 HALLUCINATIONS: Mapping[str, str] = {

@@ -71,9 +71,8 @@ _FINDING = re.compile(
 )
 
 
-_Expression = tuple[
-    re.Match[str], int | None
-]  # and the position of its label, None for a look-alike
+# A match, and the position of its label, None for a look-alike
+_Expression = tuple[re.Match[str], int | None]
 
 _QUESTION = re.compile(
     r"\W*\blist the (?:conditions|options) that can be seen in this picture\W*", re.IGNORECASE

@@ -24,9 +24,8 @@ ENGLISH: Languages = ("en",)
 _ANY = "und"  # block of marks that belong to no language
 # To Python, vowel signs of Indian scripts end a word. Ignoring case, ranges of characters take long to compile.
 _WORD_CHARACTER = r"(?-i:[\w\u0300-\u036f\u0900-\u0963\u0966-\u0dff])"
-_BOUNDED = (
-    r"[^\W\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|[\u0900-\u0dff]"  # in scripts with blanks
-)
+# In scripts with blanks
+_BOUNDED = r"[^\W\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]|[\u0900-\u0dff]"
 _LETTERS = re.compile(r"[^\W\d_]+")
 _DOTTED_I = re.compile(r"İ(?=\w)")  # alone it is no numeral
 _FEW = 2  # languages of a text; the patterns of each combination take compiling

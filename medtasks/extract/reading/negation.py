@@ -76,9 +76,8 @@ _NEXT_ITEM = re.compile(r".*?(?:,|\band\b)", re.IGNORECASE | re.DOTALL)
 # Letters of scripts without blanks between words.
 WITHOUT_BLANKS = re.compile("[\u0e00-\u9fff]")
 _PLURAL = re.compile(r"\b(?:and|or|nor|are|were|have|both|neither)\b", re.IGNORECASE)
-_REACH = (
-    300  # characters; no statement is longer, and broken models repeat "no" thousands of times
-)
+# Characters; no statement is longer, and broken models repeat "no" thousands of times
+_REACH = 300
 _NEAR = 25  # characters between a dismissal and its denial
 
 

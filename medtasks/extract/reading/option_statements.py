@@ -33,9 +33,8 @@ _STATEMENT_END = re.compile(
 _SEPARATOR = re.compile(r"[,:()|،]|\s[–—-]\s")
 _PARTING = re.compile(r"[\w:\n]")  # two mentions
 _ITEM = re.compile(r"\s*(?:$|[^\w\s])")  # after the option that a statement begins with
-_OPENS = re.compile(
-    r"[)\].:,]|\s[–—-]\s|\s*\(|\s*\n"
-)  # after a label at the beginning of a reply
+# After a label at the beginning of a reply
+_OPENS = re.compile(r"[)\].:,]|\s[–—-]\s|\s*\(|\s*\n")
 _LINE_END = re.compile(r"[^\w\n]*(?:\n\s*(?P<next>.*)|\Z)")
 _NEAR = 30  # characters
 _LINE = 200  # characters before a line that are looked at

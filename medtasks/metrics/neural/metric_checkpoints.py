@@ -140,9 +140,8 @@ class Archive:
             if weights:
                 state = torch.load(io.BytesIO(weights), map_location="cpu", weights_only=True)
             if not isinstance(state, Mapping):
-                raise KeyError(
-                    f"tensors by name in {_WEIGHTS}"
-                )  # becomes "no tensors by name in ..."
+                # It becomes "no tensors by name in ...".
+                raise KeyError(f"tensors by name in {_WEIGHTS}")
             check_weights(state)
             labels = {
                 Path(name).stem: text.decode("utf-8").splitlines()

@@ -66,9 +66,8 @@ _MEDMNIST_URL = "https://zenodo.org/records/10519652/files"
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, RuntimeError, MemoryError)
 _SIDE = 28  # pixels
 _COLOUR = frozenset({"pathmnist", "bloodmnist", "dermamnist", "retinamnist"})
-_QUARTERED = frozenset(
-    {("tissuemnist", "test")}
-)  # splits of which the reference takes the first quarter
+# Splits of which the reference takes the first quarter
+_QUARTERED = frozenset({("tissuemnist", "test")})
 CLASSES: Mapping[str, Sequence[str]] = read_json(
     SourceFile(Path(__file__).with_name("medmnist_classes.json"))
 )
