@@ -55,7 +55,7 @@ from medtasks.tasks.task_files import task_files, variant_of
 from medtasks.version import __version__
 
 Required = Literal["identical", "equivalent", "not-worse", "not-different"]
-# Verdicts that are as good as the required one or better.
+# Verdicts that are as good as the required one or better. "not-worse" is another test, see _regressions.
 _FULFILLED: Mapping[str, frozenset[Verdict]] = {
     "identical": frozenset({Verdict.IDENTICAL}),
     "equivalent": frozenset({Verdict.IDENTICAL, Verdict.EQUIVALENT}),

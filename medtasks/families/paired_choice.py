@@ -271,6 +271,7 @@ class PairedChoice(TaskFamily):
             expected["set_accuracy"] = mean(
                 [(1 / first) * (1 / second) for first, second in complete]
             )
+            # Letters are compared, and the options of both images begin with the same letters.
             expected["confusion"] = mean([1 / max(pair) for pair in complete])
         return expected
 

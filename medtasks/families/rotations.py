@@ -233,6 +233,7 @@ class RotatedChoice(TaskFamily):
             options = len(rotations[0].options)
             if len(rotations) == options:
                 always_right.append(_chance(rotations[0]) ** options)
+                # Of options ** options outcomes, all rotations agree in one per option.
                 flips.append(1 - options ** (1 - options))
         if flips:
             expected["worst_case"] = mean(always_right)

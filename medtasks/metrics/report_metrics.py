@@ -177,7 +177,10 @@ def keys_of(name: str) -> tuple[str, ...]:
         name: Name of a metric, or key of one of its scores.
 
     Returns:
-        All keys of a metric. For a key, that key, with the metric's number of failures if it counts them.
+        All keys of a metric. For a key, that key, with the metric's number of failures if that is one of its keys.
+
+    Raises:
+        UnknownName: No metric has this name or key.
 
     Example:
         >>> keys_of("bleu")

@@ -440,10 +440,11 @@ def agreement(
     """Compare two runs' replies to a task.
 
     Args:
-        first: Replies of the first run by document id.
+        first: Replies of the first run by sample id, with the number of the repeat if there are several; failed ones
+            included.
         second: Those of the second run.
-        samples: Number of samples of the task.
-        scores: Scores of both runs by row.
+        samples: Number of samples of the task, times the repeats that are compared.
+        scores: Scores of both runs by row, of replies that did not fail. A row without a value in both is left out.
         hashed: Whether reported ids of samples are hashed, as for a private task.
     """
 

@@ -102,7 +102,8 @@ def complete_documents(table: Any, config: Config, *, apart: bool = False) -> An
     Args:
         table: All documents of the task's split.
         config: The task's configuration.
-        apart: Whether columns are left out by which other families of tasks are recognised, or with images or sound.
+        apart: Whether to leave out columns with images or sound, and those by which other families of tasks are
+            recognised: for commands, not for the harness.
 
     Raises:
         MedTasksError: A column is missing, or a row holds something else than the task's hooks need.

@@ -4,7 +4,8 @@ A folder's task is derived from that of a published dataset, so that it asks and
 the documents are copied; the images stay with the whole dataset. The tasks are those of the whole dataset, under the
 part's name.
 
-Each file is complete: one that included ours would make every task of the harness unlistable once this package moves.
+Own tasks that a user writes in YAML are in ``own_documents``. Each file is complete: one that included ours would make
+every task of the harness unlistable once this package moves.
 """
 
 import contextlib

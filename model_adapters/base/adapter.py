@@ -228,8 +228,8 @@ class MedicalAdapter(HarnessAdapter, abc.ABC):
             seed: Seed for sampling; the global random state does not change.
 
         Returns:
-            One reply per prompt. Texts that are ``CountedReply`` objects carry their token counts. An exception in
-            place of a text is the failure of that sample.
+            One reply per prompt. Texts that are ``CountedReply`` objects carry their token counts. A method of
+            another adapter may return an exception in place of a text, which is the failure of that sample.
         """
         if not self.keeps_decoding_settings:
             self.language_model.generation_config = GenerationConfig()

@@ -123,6 +123,7 @@ def _slices_of(path: Path) -> list[_Slice]:
 
     Raises:
         UnreadableImage: A file is no DICOM file, is damaged, or is no slice of a volume.
+        MedTasksError: As of :func:`reading_dicom`.
     """
     files = sorted(filter(is_slice, path.iterdir())) if path.is_dir() else [path]
     if len(files) == 1 and _is_dicom(files[0]):
@@ -151,10 +152,12 @@ def _is_dicom(file: Path) -> bool:
 
 
 def _slice_in(file: Path) -> _Slice:
-    """Return the slice in one of several files, without its pixels.
+    """Return the slice in a file that is one of several, without its pixels.
 
     Raises:
-        UnreadableImage: It holds several frames, is damaged, or is no slice of a volume. The message names it.
+        UnreadableImage: The file holds several frames, is damaged, or is no slice of a volume. The message names the
+            file, and continues a sentence about its folder.
+        MedTasksError: As of :func:`reading_dicom`.
     """
     with (
         _name_in_errors(file.name),

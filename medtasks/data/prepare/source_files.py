@@ -157,16 +157,16 @@ def folder_or_archive_reader(
     archive: str,
     below: Sequence[str],
 ) -> OpenedFiles:
-    """Return a reader of files by name, unpacked or still in their archive.
+    """Return a reader of files by name: from all of the folders that exist, then from the archive.
 
     Args:
         source: Folder of the user.
         folders: Where the files may be in it.
         archive: Name of the zip file.
-        below: Prefixes of names in the archive.
+        below: Prefixes to try before a name in the archive, ``""`` for none, see :func:`file_reader`.
 
     Raises:
-        SourceError: There is neither a folder nor the archive.
+        SourceError: There is neither a folder nor the archive. The reader raises it for a damaged archive.
     """
     unpacked = [source / folder for folder in folders if (source / folder).is_dir()]
     archives = [source / archive] if (source / archive).is_file() else []

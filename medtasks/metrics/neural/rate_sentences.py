@@ -273,7 +273,7 @@ def split_sentences(text: str, rules: Path) -> list[str]:
     starts = {0}
     number = 0
     no_token = len(text) + 1
-    following = [*spans, _Span(no_token, no_token)]
+    following = [*spans, _Span(no_token, no_token)]  # the one at ``number`` is the next
     for match in _TOKEN.finditer(text):
         begin = match.start()
         # The rest after a sentence is one of its own, and so are the blanks in it.
