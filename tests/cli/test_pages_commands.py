@@ -192,6 +192,18 @@ def test_an_unknown_model_is_refused_with_those_of_the_folder(fails, three_model
     )
 
 
+def test_published_rows_under_careful_rules_are_refused_before_scoring(
+    fails, three_models, monkeypatch
+):
+    monkeypatch.setattr(
+        "medtasks.scores.board_model.board_of", lambda *_, **__: pytest.fail("it was scored")
+    )
+
+    fails(
+        ["board", three_models, "--published", "--rule", "careful"], "leave out --rule careful"
+    )
+
+
 def test_a_board_shows_all_models_of_a_folder(medtasks, three_models, tmp_path):
     file = tmp_path / "found.json"
 
